@@ -212,9 +212,9 @@ async fn transact<R: Runtime>(
             let is_due = evidence.is_due() && !planted(Fault::Break(Invariant::ProofFirst));
             (is_due, !evidence.is_empty(), accepts)
         };
-        let is_shut = place.state().is_shut(&place.route().host, R::now());
-        // After a blanket refusal (the host refuses everyone alike), the session asks about no further works. It goes on only to
-        // prove accepts that it holds.
+        // After a blanket refusal (the host refuses everyone alike), or if the host delays its replies, the session asks about no
+        // further works. It goes on only to prove accepts that it holds.
+        let is_shut = place.state().is_shut(&place.route().host, R::now()) || state.tarpit.is_known;
         if is_shut && !accepts {
             return SessionEnd::Quit(NextSession::Again);
         }

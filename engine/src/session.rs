@@ -112,6 +112,11 @@ impl<R: Runtime> Session<R> {
         }
     }
 
+    /// Whether [`Session::next`] returns at once.
+    pub(crate) fn has_event(&self) -> bool {
+        self.dialog.has_event()
+    }
+
     /// Whether the connection is open, and the server has sent nothing since its last reply. If not, the session must end:
     /// unexpected bytes would count as the reply to the next command, and every later reply would count for the wrong command.
     pub(crate) async fn is_quiet(&mut self) -> bool {

@@ -103,7 +103,7 @@ pub(super) struct SessionState {
     pub(super) known_asked_first: Option<u32>,
     /// The number of recipients for which the server answered. 452 for a further one is no answer.
     taken: u32,
-    tarpit: Tarpit,
+    pub(super) tarpit: Tarpit,
 }
 
 /// Handles the events of a transaction that the caller has begun, until the transaction or the session ends, or until the session
@@ -121,12 +121,19 @@ pub(super) async fn run<R: Runtime>(
     }
     state.tarpit.on_begin(R::now());
     let (mut after, mut answers, mut refusals, mut is_left_out) = (NextStep::Open, 0, 0, false);
+    let mut is_tarpit_new = false;
     // Replies that have arrived together are counted in the same step.
     let mut step = (session.answered_at, place.asking.shared().refusal_step(session.answered_at));
     let (site, host) = (&place.group.site, &place.route().host);
     site.state().pace.on_asked(R::now());
     let waits_out_tarpits = site.state().pace.ceiling().waits_out_tarpits;
     let end = loop {
+        // Slow replies that came together, for example all replies to a group, are used. Further ones are not waited for.
+        if is_tarpit_new && !session.has_event() && session.is_quiet().await {
+            counted.on_lost(session.dialog.unanswered(), place.at(R::now()).refusal_step());
+            recipients.put_back(&place.at(R::now()));
+            break NextStep::Leave;
+        }
         let event = session.next().await;
         let context = &place.at(R::now());
         if let Some(trace) = &mut session.trace {
@@ -190,11 +197,10 @@ pub(super) async fn run<R: Runtime>(
                 }
                 if let Some(errors) = state.tarpit.on_reply(at, &reply, state.tally.errors)
                     && !waits_out_tarpits
+                    && !state.tarpit.is_known
                 {
                     site.state().pace.on_tarpitted(errors);
-                    counted.on_lost(session.dialog.unanswered(), context.refusal_step());
-                    recipients.put_back(context);
-                    break NextStep::Leave;
+                    (state.tarpit.is_known, is_tarpit_new) = (true, true);
                 }
             }
             Event::InStep(shown) => {
@@ -322,7 +328,7 @@ impl SessionState {
 /// (`smtpd_soft_error_limit`), Postfix delays every reply by a second (`smtpd_error_sleep_time`), even an accept. A new session is
 /// then quicker.
 #[derive(Default)]
-struct Tarpit {
+pub(super) struct Tarpit {
     /// When the last reply arrived, or when the transaction began if that was later.
     last: Option<Instant>,
     /// Number of quick replies in the session.
@@ -337,6 +343,8 @@ struct Tarpit {
     slow: u32,
     /// Number of refusals before the first of these slow replies.
     errors: u32,
+    /// Whether the server has become slow. The session then asks about no further works.
+    pub(super) is_known: bool,
 }
 
 impl Tarpit {

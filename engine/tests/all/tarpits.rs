@@ -44,3 +44,42 @@ fn single_checks_leave_a_session_whose_every_reply_is_held_back() {
     assert!(net.stats().violations.is_empty());
     engine.stop();
 }
+
+/// Each refusal but the first one of a session takes 800 ms.
+const SLOW_REFUSALS: &str = r#"
+journal = true
+[[domain]]
+name = "refusals.example"
+server.personality = "generic"
+server.changes = [{ after = 1, counted = "session", to = "delay", ms = 800 }]
+mailboxes.ok = ["user-#"]
+"#;
+
+#[test]
+fn replies_that_come_together_with_the_slow_one_that_shows_a_tarpit_are_used() {
+    let net = world(SLOW_REFUSALS);
+    let engine = engine(net.dns(), net.smtp_port(), Pace::Lab);
+    let client = engine.client(8);
+    let at = |local: &str, number: u64| format!("{local}-{number}@refusals.example");
+    // The first check also asks about a control recipient, and its refusal is the quick one.
+    for number in 0..8 {
+        support::ask(&client, &at("user", number), Priority::Single);
+    }
+    // While the session waits for the slow reply about the first row, the others wait for the next transaction. Its first reply is
+    // slow too, and the other replies come with it.
+    for number in 100..106 {
+        let local = if number <= 101 { "gone" } else { "user" };
+        support::submit(&client, number, &at(local, number), Priority::Batch);
+        std::thread::sleep(Duration::from_millis(if number == 100 { 200 } else { 0 }));
+    }
+    for _ in 100..106 {
+        let answer = support::answer(&client);
+        let expected = if answer.ticket <= 101 { Reason::MailboxNotFound } else { Reason::MailboxExists };
+        assert_eq!(answer.result.expect("a finding").reason, expected);
+    }
+    let asked = net.journal().asked("refusals.example");
+    let is_row = |local: &str| local.starts_with("user-1") || local.starts_with("gone-");
+    let twice: Vec<_> = asked.iter().filter(|(local, times)| is_row(local) && **times > 1).collect();
+    assert!(twice.is_empty(), "{twice:?}");
+    engine.stop();
+}

@@ -157,6 +157,11 @@ impl Dialog {
         self.events.pop_front()
     }
 
+    /// Whether [`Dialog::poll_event`] has an event.
+    pub fn has_event(&self) -> bool {
+        !self.events.is_empty()
+    }
+
     /// Takes the bytes that have to be sent now. `spare` has to be empty and becomes the new buffer. Returns `spare` if nothing has
     /// to be sent.
     pub fn take_outgoing(&mut self, spare: Vec<u8>) -> Vec<u8> {
