@@ -156,10 +156,7 @@ fn note_habits<R: Runtime>(place: &Place<'_>, session: &mut Session<R>) {
 async fn converse<R: Runtime>(place: Place<'_>, mut session: Box<Session<R>>) -> NextSession {
     let group = place.group;
     let declared = session.dialog.extensions().transactions_max.unwrap_or(u32::MAX);
-    let ends_at_ehlo = place.state().habits().ends_at_ehlo;
-    let allowed = if ends_at_ehlo { 1 } else { group.site.state().pace.transactions_allowed() };
-    let transactions_max = declared.min(allowed);
-    let mut state = SessionState::new(transactions_max);
+    let mut state = SessionState::new(declared.min(place.at(R::now()).transactions_allowed()));
     group.on_session_begun(place.session);
     let end = transact(place, &mut session, &mut state).await;
     if matches!(end, SessionEnd::Quit(_)) && session.dialog.replies_due() > 0 {

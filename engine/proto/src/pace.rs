@@ -271,9 +271,15 @@ impl SitePace {
         self.filled = until;
     }
 
-    /// How many transactions a session of the site may have, as far as the site has shown a limit.
-    pub fn transactions_allowed(&self) -> u32 {
-        self.transactions.limit
+    /// How many transactions a session with this host may have, as far as the site has shown a limit. If one transaction with one
+    /// recipient is left, no answer could be proven, so what the host has had room for counts more.
+    pub fn transactions_allowed(&self, host: impl FnOnce() -> Room) -> u32 {
+        if self.has_one_recipient() { u32::from(host().transactions).max(1) } else { self.transactions.limit }
+    }
+
+    /// Whether the site takes one transaction with one recipient in a session, as far as it has shown.
+    fn has_one_recipient(&self) -> bool {
+        self.transactions.limit == 1 && self.transaction_recipients.limit == 1
     }
 
     /// Whether sessions with the site have a low limit of refusals, by the profile or by the behaviour of the site.
@@ -347,7 +353,7 @@ impl SitePace {
     pub fn has_no_room_for_proof(&self, host: impl FnOnce() -> Room) -> bool {
         let few = self.recipients.limit == 2 && self.errors.limit <= REFUSALS_CARRIED_MAX;
         let is_full = self.says_full && (self.recipients.limit == 1 || few);
-        let one = self.transactions.limit == 1 && self.transaction_recipients.limit == 1;
+        let one = self.has_one_recipient();
         (is_full || one) && {
             let host = host();
             is_full && u32::from(host.recipients) <= self.recipients.limit || one && host.transactions <= 1
@@ -383,11 +389,9 @@ impl SitePace {
         }
     }
 
-    /// How many recipients the next transaction of a session may have. 0 means that a new session is needed.
+    /// How many recipients the next transaction of a session may have. 0 means that a new session is needed. The number of
+    /// transactions is not looked at: see [`SitePace::transactions_allowed`].
     pub fn next_transaction(&self, tally: &Tally) -> usize {
-        if tally.transactions >= self.transactions.limit {
-            return 0;
-        }
         let left = self.budget.saturating_sub(tally.errors);
         let left = left.max(self.stretched(left, tally));
         // Where the site has said how many it takes, the control recipient needs a place too.

@@ -10,6 +10,7 @@ use crate::site::{DomainKeys, Group, Route, RouteState, SessionWorks, UnclearCon
 use crate::work::Work;
 use engine_proto::address::{Address, Domain};
 use engine_proto::limits::RECENT_DOMAINS_MAX;
+use engine_proto::pace::Room;
 use engine_proto::smtp::reply::Reply;
 use engine_proto::verdict::classify::{Classification, ReplyView, Us};
 use engine_proto::verdict::evidence::{Context, Released};
@@ -99,8 +100,19 @@ impl ProbeContext<'_> {
 
     /// Whether a session with the host has no room for a recipient and the proof of its answer.
     pub(super) fn has_no_room_for_proof(&self) -> bool {
-        let room = || self.asking.knowledge.borrow().room(&self.route().host);
-        self.group.site.state().pace.has_no_room_for_proof(room)
+        self.group.site.state().pace.has_no_room_for_proof(|| self.shown_room())
+    }
+
+    /// How many transactions a session with the host may have, as far as it and its site have shown.
+    pub(super) fn transactions_allowed(&self) -> u32 {
+        if self.state().habits().ends_at_ehlo {
+            return 1;
+        }
+        self.group.site.state().pace.transactions_allowed(|| self.shown_room())
+    }
+
+    fn shown_room(&self) -> Room {
+        self.asking.knowledge.borrow().room(&self.route().host)
     }
 
     /// The number of the current five-minute step, in which refusals are counted.

@@ -182,13 +182,20 @@ fn what_turns_out_to_hold_is_tried_less_often() {
 fn limits_without_errors_are_told_apart_by_where_the_session_ended() {
     let (mut pace, _) = lab();
     pace.on_cut_off(&tally(4, 12, 0), End::Between, 1);
-    assert_eq!((pace.next_transaction(&tally(2, 8, 0)), pace.next_transaction(&tally(3, 9, 0))), (20, 0));
+    assert_eq!((pace.transactions_allowed(Room::default), pace.next_transaction(&tally(3, 9, 0))), (3, 20));
     let (mut pace, _) = lab();
     pace.on_cut_off(&tally(2, 12, 6), End::Mail, 1);
-    assert!(pace.transactions_allowed() == 1 && !pace.bounds_errors(), "it took RSET after six refusals");
+    assert!(
+        pace.transactions_allowed(Room::default) == 1 && !pace.bounds_errors(),
+        "it took RSET after six refusals"
+    );
     (0..PACE_TRY_AFTER).for_each(|_| pace.on_spent(&tally(1, 6, 0)));
     (0..PACE_TRY_AFTER).for_each(|_| pace.on_spent(&tally(1, 6, 0)));
-    assert_eq!(pace.transactions_allowed(), 4, "a session keeps its last transaction for a proof");
+    assert_eq!(
+        pace.transactions_allowed(Room::default),
+        4,
+        "a session keeps its last transaction for a proof"
+    );
     let (mut pace, _) = lab();
     pace.on_cut_off(&Tally { transactions: 1, asked: 20, answers: 12, errors: 0 }, End::Recipient, 1);
     assert_eq!((pace.next_transaction(&tally(0, 0, 0)), pace.next_transaction(&tally(7, 12, 0))), (12, 0));
@@ -281,6 +288,7 @@ fn limits_of_another_host_of_the_site_leave_room_for_a_proof() {
     ] {
         assert_eq!(host.on_answers(transactions, recipients), is_more, "{transactions} {recipients}");
         assert_eq!(one.has_no_room_for_proof(|| host), of_one, "{host:?}");
+        assert_eq!(one.transactions_allowed(|| host), if of_one { 1 } else { 2 }, "{host:?}");
         assert_eq!(full.has_no_room_for_proof(|| host), of_full, "{host:?}");
     }
 }
