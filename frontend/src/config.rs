@@ -31,6 +31,8 @@ use tracing::Level;
 
 /// Largest file of a list: some millions of addresses, which stay in memory.
 const LIST_BYTES_MAX: u64 = 128 << 20;
+/// How many rows of batches are under way by default for each SMTP session: a session asks about several recipients at a time.
+const ROWS_A_SESSION: usize = 4;
 
 /// All settings of an operator, with their effective values.
 #[derive(Debug, Clone)]
@@ -69,8 +71,10 @@ pub struct Config {
     pub reuse_verdicts: bool,
     /// Networks that webhooks may contact although they are not public.
     pub webhook_allow_net: Vec<Network>,
-    /// Limits of the batches in the engine.
+    /// The times of batches.
     pub batch: Limits,
+    /// Maximum number of batch rows at the engine; `None`: it follows from the number of sessions.
+    pub batch_rows_max: Option<usize>,
     /// The files of the operator's lists, by their kinds.
     pub lists: Vec<(ListKind, PathBuf)>,
     /// The state file of `check` and `clean`; `None`: a file below the user's state folder.
@@ -169,6 +173,7 @@ impl Default for Config {
             reuse_verdicts: true,
             webhook_allow_net: Vec::new(),
             batch: Limits::default(),
+            batch_rows_max: None,
             lists: Vec::new(),
             state: None,
             learned: None,
@@ -279,6 +284,12 @@ impl Config {
         format!("{scheme}://{address}")
     }
 
+    /// Maximum number of batch rows at the engine. At least half of its queue stays free for single checks.
+    pub fn batch_rows_max(&self) -> usize {
+        let by_sessions = || self.engine.sessions.saturating_mul(ROWS_A_SESSION);
+        self.batch_rows_max.unwrap_or_else(by_sessions).min(self.engine.tickets_max / 2).max(1)
+    }
+
     /// The number of frontend threads.
     pub fn frontend_threads(&self) -> usize {
         match self.frontends {
@@ -329,6 +340,23 @@ fn default_data_folder() -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rows_of_batches_follow_from_the_sessions_and_leave_half_of_the_queue() {
+        let most = |key_values: &[(&str, &str)]| {
+            let mut config = Config::default();
+            for (key, value) in key_values {
+                (settings::find(key).unwrap().set)(&mut config, &[(*value).to_owned()]).unwrap();
+            }
+            config.batch_rows_max()
+        };
+        assert_eq!(most(&[]), 4_000);
+        assert_eq!(most(&[("sessions", "100")]), 400);
+        assert_eq!(most(&[("sessions", "4000")]), 8_192);
+        assert_eq!(most(&[("sessions", "4000"), ("queue", "100000")]), 16_000);
+        assert_eq!(most(&[("batch_rows_max", "3000")]), 3_000);
+        assert_eq!(most(&[("batch_rows_max", "30000"), ("queue", "1")]), 1);
+    }
 
     #[test]
     fn spam_traps_are_read_from_their_file() {

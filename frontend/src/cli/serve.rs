@@ -259,13 +259,8 @@ struct Crew<'s> {
 }
 
 impl Crew<'_> {
-    /// Maximum number of batch rows in progress. At least half of the engine's queue stays free for single checks.
-    fn batch_rows_max(&self) -> usize {
-        self.config.batch.under_way_max.min(self.config.engine.tickets_max / 2).max(1)
-    }
-
     fn start_feeder(&self, new_batches: &Arc<NewBatches>) -> Result<(), Failure> {
-        let room = self.batch_rows_max();
+        let room = self.config.batch_rows_max();
         let feeder = Feeder {
             driver: self.choice.driver,
             line: self.engine.line(room),
@@ -327,7 +322,7 @@ impl Crew<'_> {
     ) -> Result<(Vec<Thread>, Arc<SharedState>), Failure> {
         let cannot = |error: io::Error| Failure::failed(format!("cannot prepare a thread: {error}"));
         let count = listeners.sockets.len();
-        let room = self.config.engine.tickets_max - self.batch_rows_max();
+        let room = self.config.engine.tickets_max - self.config.batch_rows_max();
         let unfit = |error| Failure::failed(format!("cannot render the API description: {error}"));
         let description = api::openapi::description(self.config.base_url()).map_err(unfit)?;
         let base = reference::base(self.config.public_url.as_deref(), self.tls.is_some(), listeners.address);

@@ -430,8 +430,17 @@ pub static SETTINGS: LazyLock<Vec<Setting>> = LazyLock::new(|| {
             .boolean(at!(reuse_verdicts)),
         setting(Group::Checks, Scope::Server, "batch_rows_max")
             .help("Maximum number of batch rows that are checked at the same time")
-            .details("Never more than half of `queue`: the other half is for single checks.")
-            .number(at!(batch.under_way_max), 1..=1_000_000),
+            .details(
+                "Never more than half of `queue`: the other half is for single checks. Default: four times `sessions`, because a session \
+                 asks about several addresses at a time.",
+            )
+            .example("4000")
+            .one(
+                "N",
+                at!(batch_rows_max),
+                |given| number(given, 1, 1_000_000).map(Some),
+                |value| value.and_then(integer),
+            ),
         setting(Group::Checks, Scope::Server, "batch_wait")
             .help("Maximum wait of batch rows for a server that answers \"later\" or not at all, such as 20m")
             .details(

@@ -25,6 +25,7 @@ fn keys_are_unique_and_every_default_is_shown_or_absent() {
             "proxy",
             "state",
             "learned",
+            "batch_rows_max",
         ]
         .contains(&setting.key);
         assert_eq!((setting.show)(&config).is_none(), absent, "{}", setting.key);
