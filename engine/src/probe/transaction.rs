@@ -121,6 +121,7 @@ pub(super) async fn run<R: Runtime>(
     }
     state.tarpit.on_begin(R::now());
     let (mut after, mut answers, mut refusals, mut is_left_out) = (NextStep::Open, 0, 0, false);
+    // Whether a reply of this transaction has shown the tarpit. The questions of a later proof wait for their replies.
     let mut is_tarpit_new = false;
     // Replies that have arrived together are counted in the same step.
     let mut step = (session.answered_at, place.asking.shared().refusal_step(session.answered_at));

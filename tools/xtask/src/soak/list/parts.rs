@@ -141,7 +141,7 @@ impl PartsCampaign<'_> {
         let (summary, before) = (self.list.summary(), before.len());
         // The run may have had results that it had not written yet.
         let [resumed, unwritten] = ["resumed", "resumed_results"].map(|name| summary[name].as_u64());
-        let written = resumed.zip(unwritten).map(|(resumed, unwritten)| resumed - unwritten);
+        let written = resumed.zip(unwritten).and_then(|(resumed, unwritten)| resumed.checked_sub(unwritten));
         equal("rows before the kill in the summary", written, Some(before as u64))?;
         equal("rows in the summary", summary["rows"].as_u64(), Some(rows.len() as u64))?;
         self.list.in_memory(peak)?;
